@@ -1,0 +1,1 @@
+"""Faults of the data, the template and the labels."""

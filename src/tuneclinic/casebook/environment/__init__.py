@@ -1,0 +1,1 @@
+"""Faults of the machine, the versions and the launch."""

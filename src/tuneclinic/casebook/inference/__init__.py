@@ -1,0 +1,1 @@
+"""Faults between the trained and the served model."""

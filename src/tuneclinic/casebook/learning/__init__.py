@@ -1,0 +1,1 @@
+"""Faults of the optimisation and of what is trained."""

@@ -1,0 +1,1 @@
+"""Faults of precision and of kernels."""

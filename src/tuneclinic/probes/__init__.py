@@ -1,0 +1,1 @@
+"""Probes: ways of gathering evidence. Reading files costs nothing; experiments train."""

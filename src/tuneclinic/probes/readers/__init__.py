@@ -1,0 +1,1 @@
+"""Readers: one file a format. Adding a file registers its reader."""

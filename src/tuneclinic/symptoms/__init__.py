@@ -1,0 +1,1 @@
+"""Symptoms: what a person sees, one a file."""

@@ -1,0 +1,23 @@
+swift sft \
+    --model tiny \
+    --model_type llama \
+    --template chatml \
+    --tuner_type lora \
+    --lora_rank 8 \
+    --lora_alpha 32 \
+    --target_modules all-linear \
+    --dataset train.jsonl \
+    --val_dataset eval.jsonl \
+    --torch_dtype float32 \
+    --use_cpu true \
+    --num_train_epochs 2 \
+    --per_device_train_batch_size 2 \
+    --per_device_eval_batch_size 2 \
+    --learning_rate 1e-2 \
+    --gradient_accumulation_steps 4 \
+    --eval_steps 10 \
+    --save_steps 10 \
+    --logging_steps 1 \
+    --max_length 256 \
+    --warmup_ratio 0.05 \
+    --output_dir output

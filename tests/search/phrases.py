@@ -1,0 +1,311 @@
+"""A hundred things that users type when a run goes wrong: four a symptom, half of them Chinese, pasted lines among them.
+
+Written for the test alone: none is a phrase of a card (a test holds that), so that finding is measured and not recited.
+"""
+
+PHRASES: dict[str, tuple[str, str, str, str]] = {
+    "nan-at-start": (
+        "why do I get nan loss right at the beginning of training",
+        "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 0.0, 'epoch': 0.0}",
+        "刚启动训练第一个 step 的 loss 就是 nan 怎么办",
+        "qwen 微调 一上来 loss 就 nan",
+    ),
+    "nan-mid-run": (
+        "loss becomes nan after 2k steps, before that it was decreasing normally",
+        "{'loss': nan, 'grad_norm': nan, 'learning_rate': 1.3e-05, 'epoch': 1.42}",
+        "训练中途 loss 突然 nan 了",
+        "前 500 步都正常，之后就变成 nan 了",
+    ),
+    "loss-at-uniform": (
+        "cross entropy doesn't move from 11.93 which is log(151936)",
+        "model stuck at random guessing, loss = ln(V)",
+        "loss 停在 ln(词表) 不动，跟乱猜一样",
+        "loss 卡在 11.9，是不是等于 log(vocab size)",
+    ),
+    "loss-not-falling": (
+        "my loss isn't decreasing at all, completely flat",
+        "fine-tuning LoRA, the loss won't go down whatever I do",
+        "训练 loss 不下降怎么回事",
+        "loss 一条直线，完全学不动",
+    ),
+    "cannot-overfit": (
+        "tried to overfit 10 samples and it fails, loss stays at 1.8",
+        "can't memorize one single batch even after 200 steps",
+        "拿 10 条数据做过拟合测试，loss 降不下去",
+        "一个 batch 反复训都背不下来",
+    ),
+    "loss-oscillates": (
+        "loss curve is oscillating a lot",
+        "big loss spikes every 100 steps, then recovers",
+        "loss 震荡得厉害，上下乱跳",
+        "loss 曲线隔一段就冒一个尖峰",
+    ),
+    "loss-diverges": (
+        "loss increases over time instead of decreasing",
+        "after warmup the loss explodes to 9 and never recovers",
+        "loss 越来越大，发散了怎么办",
+        "训练 loss 一路往上飙，回不来了",
+    ),
+    "loss-near-zero": (
+        "loss reaches 0.0003 very fast, is that suspicious?",
+        "training loss almost zero but outputs are bad",
+        "loss 几乎降到 0 了正常吗",
+        "训练损失接近零，才训了一个 epoch",
+    ),
+    "overfits": (
+        "validation loss starts increasing while train loss keeps going down",
+        "how to fix overfitting in lora finetuning",
+        "训练集 loss 一直降，验证集 loss 反而升高",
+        "是不是过拟合了，eval_loss 开始上升",
+    ),
+    "eval-erratic": (
+        "eval accuracy fluctuates wildly between evaluations",
+        "evaluating the same checkpoint twice gives different numbers",
+        "验证集准确率波动很诡异",
+        "训练曲线平滑，eval 指标乱跳",
+    ),
+    "parrots": (
+        "finetuned model keeps saying the same phrase again and again",
+        "answers are all templated and repetitive",
+        "模型变成复读机了",
+        "微调完输出总是重复一句话",
+    ),
+    "forgets": (
+        "after finetuning on my domain the model forgot everything else",
+        "general benchmark scores (mmlu, ceval) dropped a lot after SFT",
+        "微调后模型忘了原来的能力",
+        "领域任务变好了，通用能力掉了很多",
+    ),
+    "never-stops": (
+        "generation doesn't stop, always hits max tokens",
+        "model keeps generating and starts asking itself new questions as the user",
+        "微调后的模型一直生成不停止",
+        "回答完了不结束，不停地往下写",
+    ),
+    "template-residue": (
+        "why does my model output <|im_end|> and <|im_start|>assistant in the response",
+        "[/INST] showing up in generated answers",
+        "模型回复里面出现 <|im_start|> 标签",
+        "输出结果带有特殊标记 <|eot_id|>",
+    ),
+    "blind-to-image": (
+        "finetuned llava seems to ignore images completely",
+        "VLM says it can't see any picture",
+        "视觉模型好像没看到图片，答非所问",
+        "多模态模型换一张图回答还是一样",
+    ),
+    "worse-in-inference": (
+        "good eval during training but terrible results when deployed with vllm",
+        "loading the lora adapter changes nothing, outputs identical to the base model",
+        "训练时效果不错，部署推理效果很差",
+        "加载了 lora 但是感觉没生效，跟基座一样",
+    ),
+    "worse-after-merge": (
+        "after merge_and_unload the model performs worse",
+        "accuracy drops a lot after GPTQ quantization of my finetuned model",
+        "lora 合并到基座后效果下降",
+        "模型量化以后精度掉得厉害",
+    ),
+    "oom-at-start": (
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 896.00 MiB (GPU 0; 23.69 GiB total capacity)",
+        "out of memory immediately when loading 7B model on a 3090",
+        "刚开始训练就显存不够了",
+        "模型一加载就 OOM",
+    ),
+    "oom-late": (
+        "cuda oom in the middle of training after 3 hours",
+        "gpu runs out of memory only when evaluation starts",
+        "训练几个小时之后突然爆显存",
+        "一到 eval 就 OOM",
+    ),
+    "slow": (
+        "training speed is extremely slow, gpu util at 15%",
+        "each step takes longer and longer",
+        "训练速度越来越慢",
+        "为什么微调这么慢，gpu 利用率低",
+    ),
+    "multi-gpu-odd": (
+        "2 GPUs are slower than 1 with DDP",
+        "torch.distributed.DistBackendError: NCCL error in: /opt/pytorch/ProcessGroupNCCL.cpp:1970, unhandled system error",
+        "用 8 张卡训练反而比单卡慢",
+        "DDP 每个 rank 读到的数据都一样",
+    ),
+    "hangs": (
+        "[rank3]:[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(OpType=BROADCAST) ran for 600029 ms",
+        "distributed training freezes, no output and no error",
+        "训练跑着跑着卡死了，没有任何输出",
+        "多卡训练 nccl timeout 卡住",
+    ),
+    "resume-jumps": (
+        "loss went way up after I resumed training from a checkpoint",
+        "resume_from_checkpoint gives a different loss than before the interruption",
+        "断点恢复训练后 loss 突然升高",
+        "续训之后 loss 接不上",
+    ),
+    "preference-odd": (
+        "in DPO both chosen and rejected rewards are negative and falling",
+        "grpo reward stays flat and kl goes up",
+        "dpo 训练 rewards/accuracies 一直 0.5",
+        "强化学习训练 KL 爆炸，奖励不上升",
+    ),
+    "crashes": (
+        "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half",
+        "training script exits with an error, exitcode 1",
+        "训练报错 KeyError: 'input_ids'",
+        "程序崩溃退出，不知道什么原因",
+    ),
+}
+
+MORE_PHRASES: dict[str, tuple[str, str, str, str]] = {
+    "nan-at-start": (
+        "step 1 loss=nan, tried two different datasets",
+        "bloom lora fp16 gives inf loss at iteration 0",
+        "第 1 步 grad_norm=nan loss=0",
+        "一开训就出现 nan，换了数据也不行",
+    ),
+    "nan-mid-run": (
+        "around step 1300 the loss turned into nan and stayed there",
+        "train ok for an epoch then everything is nan",
+        "训了大半天，loss 忽然全变成 nan",
+        "第 3000 步开始出现 nan，之前没问题",
+    ),
+    "loss-at-uniform": (
+        "training loss constant at 10.37, vocab 32000",
+        "the network outputs a uniform distribution over the vocab and doesn't improve",
+        "loss 正好等于词表大小取对数，不动了",
+        "loss 一直 11.76 像没训练过的随机模型",
+    ),
+    "loss-not-falling": (
+        "loss hovering around 2.3 for the whole run",
+        "no improvement in loss after 3 epochs of sft",
+        "sft 跑了三个 epoch loss 基本没变",
+        "loss 下不去是什么原因",
+    ),
+    "cannot-overfit": (
+        "overfit single batch sanity check does not pass",
+        "8 examples, 300 epochs, loss still 1.2",
+        "拿五条样本训练，loss 到不了 0",
+        "小数据集怎么训都记不住",
+    ),
+    "loss-oscillates": (
+        "very unstable training loss, swings between 1 and 4",
+        "periodic peaks in the loss curve at each shard",
+        "loss 曲线来回抖动特别大",
+        "loss 时高时低，像锯齿",
+    ),
+    "loss-diverges": (
+        "training blew up, loss went from 1.2 to 7 and stayed",
+        "loss keeps climbing since step 400",
+        "训练发散，loss 涨到 9 就没下来过",
+        "loss 不降反升",
+    ),
+    "loss-near-zero": (
+        "train_loss = 0.0007 seems wrong",
+        "loss collapses to nearly nothing in the first epoch",
+        "loss 才 0.002，是不是泄漏了",
+        "训练 loss 掉到零附近",
+    ),
+    "overfits": (
+        "eval loss bottoms out at epoch 1 then climbs while training keeps improving",
+        "my model is overfitting",
+        "第二轮开始验证集 loss 就往上走了",
+        "训练集拟合得很好验证集越来越差",
+    ),
+    "eval-erratic": (
+        "val accuracy goes 0.8, 0.3, 0.75, 0.4 while train loss is smooth",
+        "eval results not reproducible, run twice and the score changes",
+        "验证集指标一会儿高一会儿低",
+        "eval_loss 是 nan 但是训练 loss 正常",
+    ),
+    "parrots": (
+        "generates the same sentence in a loop",
+        "every response starts identically and reads like a template",
+        "一句话翻来覆去地说",
+        "不管问什么都是同样的套路回复",
+    ),
+    "forgets": (
+        "after SFT the model is worse at math and general chat",
+        "lost english ability after training on medical chinese data",
+        "训练完领域数据后，通用问答变傻了",
+        "微调把模型原来的知识洗掉了",
+    ),
+    "never-stops": (
+        "the output just goes on and on until it's truncated",
+        "EOS never produced after finetune",
+        "输出一直到 max_new_tokens 才断",
+        "模型说完还会自己模拟用户继续提问",
+    ),
+    "template-residue": (
+        "responses contain <|eot_id|> and assistant headers",
+        "strange <|endoftext|> strings in my chatbot's replies",
+        "回答最前面多了 <|assistant|>",
+        "结果里老是有 [INST] 之类的标记",
+    ),
+    "blind-to-image": (
+        "my finetuned internvl gives the same caption for any image",
+        "multimodal model answers without looking at the photo",
+        "图像问答模型根本不看图",
+        "qwen2-vl 微调后描述的内容和图片对不上",
+    ),
+    "worse-in-inference": (
+        "works in the training notebook, rubbish when served through ollama",
+        "peft model responds exactly like the original one",
+        "用 vllm 部署后回答质量明显下降",
+        "adapter 挂上去和没挂一样",
+    ),
+    "worse-after-merge": (
+        "merging my qlora adapter ruined the model",
+        "awq version of my finetune is much dumber",
+        "merge 之后的模型比挂 adapter 差很多",
+        "转成 int4 后效果崩了",
+    ),
+    "oom-at-start": (
+        "OutOfMemoryError before the first step even with per_device_train_batch_size=1",
+        "can't fit 13b model in 24GB, cuda oom on startup",
+        "batch size 设成 1 一跑还是显存爆了",
+        "模型都加载不进显存",
+    ),
+    "oom-late": (
+        "OOM after 1200 steps although memory was fine",
+        "validation step blows the gpu memory",
+        "跑到第 3000 步显存突然不够",
+        "显存一点点涨，最后炸了",
+    ),
+    "slow": (
+        "only 3% gpu usage, dataloader seems to be the bottleneck",
+        "training got 3x slower halfway through",
+        "一个 step 要一分钟，太慢",
+        "训练到后面速度掉了一半",
+    ),
+    "multi-gpu-odd": (
+        "using 4 gpus doesn't speed up anything",
+        "ncclSystemError: System call (e.g. socket, malloc) or external library call failed",
+        "加了卡速度没提升",
+        "ddp 各个进程拿到相同的 batch",
+    ),
+    "hangs": (
+        "torchrun job stuck after epoch 1, gpus at 100%",
+        "Timeout at NCCL work: 52, last enqueued NCCL work: 52, ALLREDUCE timed out",
+        "进度条停住好久没反应",
+        "保存 checkpoint 的时候多卡死锁",
+    ),
+    "resume-jumps": (
+        "after restarting from checkpoint-500 the loss jumped from 0.8 to 2.4",
+        "loss discontinuity when continuing an interrupted run",
+        "从 checkpoint 恢复后 loss 跟之前不连续",
+        "接着上次训练，loss 一下子变高",
+    ),
+    "preference-odd": (
+        "dpo logps/chosen keep dropping, is it normal",
+        "ppo kl divergence goes crazy and reward collapses",
+        "dpo 的 rewards/chosen 为负而且还在下降",
+        "grpo 训练 reward 没有任何提升",
+    ),
+    "crashes": (
+        "AttributeError: 'NoneType' object has no attribute 'shape'",
+        "script died with CUDA error: device-side assert triggered",
+        "一运行就抛异常 TypeError",
+        "训练进程莫名其妙退出了",
+    ),
+}
+"""A second hundred, first used as a held-out set: 88 of them were found before the words that they lack were added."""
