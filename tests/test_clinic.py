@@ -111,6 +111,22 @@ def test_nested_logs_fall_to_the_outer_run():
     assert split_runs(["a/x.json", "b/x.json", "a/sub/y.json"]) == ["a", "b"]
 
 
+def test_ranks_of_two_runs_are_not_mixed(tmp_path):
+    for number in (1, 2):
+        for rank in (0, 1):
+            rows = "".join(
+                f"{{'loss': {value + number + rank / 10:.4f}, 'learning_rate': 0.0001, 'epoch': {step / 10}}}\n"
+                for step, value in enumerate(FALLING, 1)
+            )
+            (tmp_path / f"run-{number}").mkdir(exist_ok=True)
+            (tmp_path / f"run-{number}" / f"log_rank{rank}.txt").write_text(rows)
+    found = diagnose(tmp_path)
+    assert [run.evidence.metrics.get("loss").values[0] for run in found] == pytest.approx(
+        [FALLING[0] + 1, FALLING[0] + 2], abs=1e-3
+    )
+    assert all(set(run.evidence.metrics.by_rank) == {0, 1} for run in found)
+
+
 def test_logs_of_ranks_stand_side_by_side(tmp_path):
     for rank in (0, 1):
         rows = "".join(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -42,7 +43,7 @@ class Run:
     name: str
     readings: tuple[Gathered, ...]
 
-    @property
+    @cached_property
     def evidence(self) -> Evidence:
         """All readings' evidence in one, those of higher precedence first."""
         seen = self._states()
@@ -119,22 +120,22 @@ def _common(paths: Sequence[Path]) -> Path:
 
 
 def _side_by_side(gathered: list[Gathered]) -> list[Gathered]:
-    """Logs of several ranks of one run: the lowest rank's is the run's log, the others' series stand beside it by rank."""
-    logs = {int(match[1]): one for one in gathered if (match := RANK_LOG.search(one.file.base)) and _loss(one) is not None}
-    if len(logs) < 2:
-        return gathered
-    by_rank = {rank: metrics.series for rank, one in logs.items() if (metrics := _loss(one)) is not None}
-    lowest = min(logs)
+    """Logs of several ranks in one folder: the lowest rank's is the run's log, the others' series stand beside it by rank."""
+    ranks: dict[str, dict[int, Metrics]] = {}
+    for one in gathered:
+        match, metrics = RANK_LOG.search(one.file.base), _loss(one)
+        if match and metrics is not None:
+            ranks.setdefault(run_of(one.file.name), {})[int(match[1])] = metrics
+    return [_placed(one, ranks.get(run_of(one.file.name), {})) for one in gathered]
 
-    def placed(one: Gathered) -> Gathered:
-        rank = next((number for number, log in logs.items() if log is one), None)
-        metrics = _loss(one)
-        if rank is None or metrics is None:
-            return one
-        seen = replace(metrics, by_rank=by_rank) if rank == lowest else Metrics(by_rank=by_rank)
-        return replace(one, reading=replace(one.reading, evidence=replace(one.reading.evidence, metrics=seen)))
 
-    return [placed(one) for one in gathered]
+def _placed(one: Gathered, ranks: Mapping[int, Metrics]) -> Gathered:
+    mine = next((rank for rank, metrics in ranks.items() if metrics is one.reading.evidence.metrics), None)
+    if mine is None or len(ranks) < 2:
+        return one
+    by_rank = {rank: metrics.series for rank, metrics in ranks.items()}
+    seen = replace(ranks[mine], by_rank=by_rank) if mine == min(ranks) else Metrics(by_rank=by_rank)
+    return replace(one, reading=replace(one.reading, evidence=replace(one.reading.evidence, metrics=seen)))
 
 
 def _told_apart(gathered: list[Gathered], name: str, shared: Sequence[Gathered] = ()) -> list[Run]:

@@ -29,12 +29,14 @@ class Symptom:
     """One row of the handbook's tables. Its ranked suspects are computed from the cases that name it.
 
     id: never renamed. letter: its class. needs: sections `see` reads. search: phrases that people type for it, in both
-    languages, log lines among them. sick, healthy: evidence in which it is seen, and near misses in which it is not.
+    languages, log lines among them. speaks_for_itself: an error's own text names its cause, so that a case which
+    did not know the text is no suspect. sick, healthy: evidence in which it is seen, and near misses in which it is not.
     """
 
     id: ClassVar[str] = ""
     letter: ClassVar[Letter] = "C"
     needs: ClassVar[tuple[str, ...]] = ("metrics",)
+    speaks_for_itself: ClassVar[bool] = False
     search: ClassVar[tuple[str, ...]] = ()
     en: ClassVar[SymptomCard]
     zh: ClassVar[SymptomCard]

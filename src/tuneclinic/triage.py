@@ -32,9 +32,6 @@ PRIOR_SUSPECTS = 4
 SUSPECT_WITHOUT_SYMPTOM = 0.5
 """A suspicion without any visible symptom is only spoken when it is likelier than not: silence on a healthy run is a feature."""
 
-SPEAKS_FOR_ITSELF = frozenset({"crashes"})
-"""An error's text was read by every case that knows it: one that did not know it is no suspect."""
-
 STAGES = ("data", "overfit", "hyperparameters", "environment")
 URGENCY = {"R": 0, "N": 1, "-": 0}
 """Resource and numeric symptoms first, for they pollute all others; then the rest in any order."""
@@ -168,8 +165,9 @@ def _unsettled(case: Case) -> tuple[str, ...]:
 def _with_prior_suspects(findings: list[Finding], book: dict[str, Case], visible: Sequence[str]) -> list[Finding]:
     """Names the likeliest cases that could not be examined as suspects, by their priors alone, and says so."""
     raised: set[str] = set()
+    told = {symptom.id for symptom in symptoms() if symptom.speaks_for_itself}
     for symptom in visible:
-        if symptom in SPEAKS_FOR_ITSELF:
+        if symptom in told:
             continue
         open_ = [finding for finding in findings if symptom in book[finding.case].symptoms and _open(finding)]
         open_.sort(key=lambda finding: -(finding.probability or 0))

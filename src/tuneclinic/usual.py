@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tuneclinic.arrays import median
-from tuneclinic.curves import robust, vocabulary_of
+from tuneclinic.curves import measured_loss, robust, vocabulary_of
 from tuneclinic.curves.rows import PREFERENCE, REINFORCEMENT, Rows, kind_of
 from tuneclinic.diagnosis import Comparison
 from tuneclinic.evidence import Evidence
@@ -235,7 +235,7 @@ def _words(measure: str, *, weak: bool, of: tuple[str, bool] | None) -> Text:
 
 def _measures(metrics: Metrics) -> Iterator[tuple[str, tuple[float, str]]]:
     """Each measure of the table that this run has, with its value and place; definitions as in the table."""
-    series = metrics.get("loss")
+    series = measured_loss(metrics)
     if series is not None:
         rows = Rows.of(series)
         good = np.isfinite(rows.values)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tuneclinic.curves import convergence, evaluation, machine, numeric, swings
 from tuneclinic.curves.rows import Curve, Rows, kind_of, last_run
-from tuneclinic.sections import Metrics, Model, Tokenizer
+from tuneclinic.sections import Metrics, Model, Series, Tokenizer
 from tuneclinic.values import dataclass
 
 
@@ -160,6 +160,15 @@ def _shape(metrics: Metrics, vocabulary: int | None) -> Shape:
     if repeats:
         fields |= {"no_learning": True, "level": curve.level}
     return Shape(**fields)
+
+
+def measured_loss(metrics: Metrics) -> Series | None:
+    """The training loss as it was measured: a 0.0 that a logging filter printed for NaN is NaN again; None where none was logged."""
+    loss, form = metrics.get("loss"), shape(metrics)
+    if loss is None or not form.nan_hidden or form.nan_from is None:
+        return loss
+    hidden = (loss.steps >= form.nan_from) & (loss.values == 0)
+    return Series(loss.steps, np.where(hidden, np.nan, loss.values), loss.source, loss.lines)
 
 
 def vocabulary_of(model: Model | None, tokenizer: Tokenizer | None) -> int | None:

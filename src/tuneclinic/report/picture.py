@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tuneclinic.arrays import median
+from tuneclinic.curves import measured_loss
 from tuneclinic.diagnosis import Diagnosis
 from tuneclinic.sections import Series
 from tuneclinic.values import dataclass
@@ -48,7 +49,7 @@ class Picture:
 def draw(diagnosis: Diagnosis) -> Picture | None:
     """The picture of a run's training loss; None where fewer than two finite points were read."""
     metrics = diagnosis.evidence.metrics if diagnosis.evidence else None
-    loss = metrics.get("loss") if metrics else None
+    loss = measured_loss(metrics) if metrics else None
     if metrics is None or loss is None or np.isfinite(loss.values).sum() < 2:
         return None
     evaluation = metrics.get("eval_loss")

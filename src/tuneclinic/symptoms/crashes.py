@@ -10,6 +10,7 @@ from tuneclinic.symptoms._crash import ended_by, went_well
 
 class Crashes(Symptom):
     id = "crashes"
+    speaks_for_itself = True
     letter = "-"
     needs = ("crash", "log")
     search = (

@@ -77,11 +77,11 @@ def rate_exhibit(seen: Evidence, weight: float) -> tuple[Exhibit, ...]:
     low, _, high = usual_rate(seen)
     where, source, section = rate_place(seen)
     method = method_of(seen)
-    kind = Text(method or "any method", method or "各种方法")
+    kind = Text(method or "any method", f"{method} " if method else "各种方法")
     return (
         say(
             f"learning rate {rate:g}; usual for {kind.en}: {low:g} to {high:g}",
-            f"学习率 {rate:g}；{kind.zh} 常用范围 {low:g} 到 {high:g}",
+            f"学习率 {rate:g}；{kind.zh}常用范围 {low:g} 到 {high:g}",
             weight,
             section=section,
             where=where,

@@ -114,7 +114,7 @@ class LearningRateTooHigh(Case):
         if not bad:
             calm = falls(seen)
             return self.ruled_out(calm) if calm else self.not_checked("metrics")
-        change = {"learning_rate": rate / 10} if rate else None
+        change = {"learning_rate": min(rate / 10, usual_rate(seen)[2])} if rate else None
         milder = [contrast for contrast in contrasts(seen, "learning_rate") if _lower(contrast.mine, contrast.other)]
         proofs = [contrast_exhibit(contrast, "learning_rate") for contrast in milder if fell(contrast.attempt)]
         vain = [contrast_exhibit(contrast, "learning_rate", IN_VAIN) for contrast in milder if not fell(contrast.attempt, 0.0)]

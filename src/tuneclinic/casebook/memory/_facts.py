@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tuneclinic.arithmetic import GIB, MemoryNeed, need
 from tuneclinic.evidence import Evidence, Exhibit, from_error
-from tuneclinic.sections import CrashError, OutOfMemory, Setting, Settings
+from tuneclinic.sections import Crash, CrashError, Metrics, OutOfMemory, Series, Setting, Settings
 from tuneclinic.values import dataclass
 from tuneclinic.words import Text
 
@@ -149,3 +151,24 @@ def set_to(**values: object) -> Settings:
     return Settings(
         {name: Setting(value, "config.yaml:1", "config.yaml", name) for name, value in values.items()}, framework="transformers"
     )
+
+
+def failing(phase: str = "", frames: tuple[str, ...] = (), step: float | None = None, **memory: float) -> Evidence:
+    """A run of which nothing was read but its out-of-memory error, for examples."""
+    return Evidence(crash=Crash((crash_example("torch.OutOfMemoryError", phase, frames, step, **memory),)))
+
+
+def at_optimizer() -> Evidence:
+    """It failed when the optimizer made its states: a near miss of every other branch."""
+    return failing("optimizer", asked=0.5, capacity=79.2, free=0.3, allocated=78.0)
+
+
+def at_load() -> Evidence:
+    """It failed while the weights were loaded: a near miss of every later branch."""
+    return failing("load", asked=0.2, capacity=23.6, free=0.1, allocated=23.2)
+
+
+def after_steps() -> Evidence:
+    """It failed on a forward pass after forty good steps: a near miss of every branch at the start."""
+    late = failing("forward", step=40, asked=2.0, capacity=79.2, free=0.3, allocated=76.0)
+    return replace(late, metrics=Metrics({"loss": Series.of([2.0, 1.9, 1.8, 1.7])}))

@@ -8,7 +8,7 @@ from tuneclinic.casebook.memory.logits_do_not_fit import LOSS_FRAMES
 from tuneclinic.diagnosis import Finding
 from tuneclinic.evidence import Evidence, from_setting
 from tuneclinic.examples import Lazy
-from tuneclinic.sections import Crash, Metrics, Model, Series
+from tuneclinic.sections import Crash, Model
 
 OVERFULL = (
     "weights, gradients and states alone are more than the card holds: the batch is not what is too large",
@@ -78,11 +78,8 @@ class ActivationsDoNotFit(Case):
     )
     healthy = Lazy(
         lambda: [
-            Evidence(crash=Crash((facts.crash_example(phase="optimizer", asked=0.5, capacity=79.2, free=0.3, allocated=78.0),))),
-            Evidence(
-                metrics=Metrics({"loss": Series.of([2.0, 1.9, 1.8, 1.7])}),
-                crash=Crash((facts.crash_example(phase="forward", asked=2.0, capacity=79.2, free=0.3, allocated=76.0, step=40),)),
-            ),
+            facts.at_optimizer(),
+            facts.after_steps(),
         ]
     )
 

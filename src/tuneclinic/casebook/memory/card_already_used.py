@@ -5,7 +5,6 @@ from tuneclinic.casebook.memory import _facts as facts
 from tuneclinic.diagnosis import Finding
 from tuneclinic.evidence import Evidence, Exhibit
 from tuneclinic.examples import Lazy
-from tuneclinic.sections import Crash
 
 UNEXPLAINED = 0.3
 """Share of the card that is neither free nor this process's own from which others must hold it: contexts of all ranks on one card
@@ -50,24 +49,14 @@ class CardAlreadyUsed(Case):
     )
     sick = Lazy(
         lambda: [
-            Evidence(
-                crash=Crash(
-                    (facts.crash_example(phase="load", asked=0.5, capacity=79.2, free=0.1, allocated=30.0, other_processes=48.6),)
-                )
-            ),
-            Evidence(crash=Crash((facts.crash_example(asked=0.5, capacity=23.7, free=0.02, in_use=9.1, allocated=8.6),))),
+            facts.failing(phase="load", asked=0.5, capacity=79.2, free=0.1, allocated=30.0, other_processes=48.6),
+            facts.failing(asked=0.5, capacity=23.7, free=0.02, in_use=9.1, allocated=8.6),
         ]
     )
     healthy = Lazy(
         lambda: [
-            Evidence(
-                crash=Crash(
-                    (facts.crash_example(phase="forward", asked=2.0, capacity=79.2, free=0.4, in_use=78.7, allocated=77.0),)
-                )
-            ),
-            Evidence(
-                crash=Crash((facts.crash_example(phase="load", asked=0.2, capacity=23.6, free=0.1, in_use=23.4, allocated=23.2),))
-            ),
+            facts.failing(phase="forward", asked=2.0, capacity=79.2, free=0.4, in_use=78.7, allocated=77.0),
+            facts.failing(phase="load", asked=0.2, capacity=23.6, free=0.1, in_use=23.4, allocated=23.2),
         ]
     )
 

@@ -57,35 +57,23 @@ class EvalGathersLogits(Case):
     )
     sick = Lazy(
         lambda: [
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="evaluation",
-                            frames=("trainer.py:4300 in evaluation_loop", "trainer_pt_utils.py:110 in nested_concat"),
-                            asked=4.44,
-                            capacity=10.6,
-                            free=1.0,
-                            allocated=9.2,
-                            step=200,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="evaluation",
+                frames=("trainer.py:4300 in evaluation_loop", "trainer_pt_utils.py:110 in nested_concat"),
+                asked=4.44,
+                capacity=10.6,
+                free=1.0,
+                allocated=9.2,
+                step=200,
             ),
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="evaluation",
-                            frames=("trainer_pt_utils.py:90 in torch_pad_and_concatenate",),
-                            asked=12.0,
-                            capacity=79.0,
-                            free=3.0,
-                            allocated=70.0,
-                            step=1000,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="evaluation",
+                frames=("trainer_pt_utils.py:90 in torch_pad_and_concatenate",),
+                asked=12.0,
+                capacity=79.0,
+                free=3.0,
+                allocated=70.0,
+                step=1000,
             ),
         ]
     )
@@ -107,7 +95,7 @@ class EvalGathersLogits(Case):
                 ),
                 settings=facts.set_to(metrics_only_loss=True),
             ),
-            Evidence(crash=Crash((facts.crash_example(phase="optimizer", asked=0.5, capacity=79.2, free=0.3, allocated=78.0),))),
+            facts.at_optimizer(),
         ]
     )
 

@@ -64,7 +64,7 @@ class EvalWithoutInferenceMode(Case):
                     (facts.crash_example(phase="evaluation", asked=1.0, capacity=23.6, free=0.3, allocated=22.5, step=500),)
                 ),
             ),
-            Evidence(crash=Crash((facts.crash_example(phase="optimizer", asked=0.5, capacity=79.2, free=0.3, allocated=78.0),))),
+            facts.at_optimizer(),
         ]
     )
 

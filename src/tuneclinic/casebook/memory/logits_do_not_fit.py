@@ -52,19 +52,13 @@ class LogitsDoNotFit(Case):
     )
     sick = Lazy(
         lambda: [
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="forward",
-                            frames=("loss_utils.py:36 in ForCausalLMLoss", "functional.py:3400 in cross_entropy"),
-                            asked=9.28,
-                            capacity=23.6,
-                            free=5.1,
-                            allocated=14.0,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="forward",
+                frames=("loss_utils.py:36 in ForCausalLMLoss", "functional.py:3400 in cross_entropy"),
+                asked=9.28,
+                capacity=23.6,
+                free=5.1,
+                allocated=14.0,
             ),
             Evidence(
                 model=Model(parameters=3.1e9, hidden=2048, layers=36, vocabulary=151936, dtype="bfloat16"),
@@ -75,8 +69,8 @@ class LogitsDoNotFit(Case):
     )
     healthy = Lazy(
         lambda: [
-            Evidence(crash=Crash((facts.crash_example(phase="optimizer", asked=0.5, capacity=79.2, free=0.3, allocated=78.0),))),
-            Evidence(crash=Crash((facts.crash_example(phase="load", asked=0.2, capacity=23.6, free=0.1, allocated=23.2),))),
+            facts.at_optimizer(),
+            facts.at_load(),
         ]
     )
 

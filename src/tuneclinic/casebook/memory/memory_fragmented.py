@@ -5,7 +5,6 @@ from tuneclinic.casebook.memory import _facts as facts
 from tuneclinic.diagnosis import Finding
 from tuneclinic.evidence import Evidence
 from tuneclinic.examples import Lazy
-from tuneclinic.sections import Crash
 
 
 class MemoryFragmented(Case):
@@ -45,69 +44,21 @@ class MemoryFragmented(Case):
     )
     sick = Lazy(
         lambda: [
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="forward",
-                            asked=2.0,
-                            capacity=79.2,
-                            free=0.5,
-                            allocated=62.0,
-                            reserved_unallocated=15.1,
-                            step=900,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="forward", asked=2.0, capacity=79.2, free=0.5, allocated=62.0, reserved_unallocated=15.1, step=900
             ),
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="backward",
-                            asked=1.1,
-                            capacity=23.6,
-                            free=0.2,
-                            allocated=16.8,
-                            reserved_unallocated=5.9,
-                            step=4000,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="backward", asked=1.1, capacity=23.6, free=0.2, allocated=16.8, reserved_unallocated=5.9, step=4000
             ),
         ]
     )
     healthy = Lazy(
         lambda: [
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="forward",
-                            asked=2.0,
-                            capacity=79.2,
-                            free=0.5,
-                            allocated=76.4,
-                            reserved_unallocated=1.1,
-                            step=900,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="forward", asked=2.0, capacity=79.2, free=0.5, allocated=76.4, reserved_unallocated=1.1, step=900
             ),
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="forward",
-                            asked=12.0,
-                            capacity=79.2,
-                            free=0.5,
-                            allocated=73.0,
-                            reserved_unallocated=5.0,
-                            step=900,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="forward", asked=12.0, capacity=79.2, free=0.5, allocated=73.0, reserved_unallocated=5.0, step=900
             ),
         ]
     )

@@ -75,7 +75,7 @@ class OomKilledByHost(Case):
     )
     healthy = Lazy(
         lambda: [
-            Evidence(crash=Crash((facts.crash_example(phase="forward", asked=2.0, capacity=79.2, free=0.4, allocated=77.0),))),
+            facts.failing(phase="forward", asked=2.0, capacity=79.2, free=0.4, allocated=77.0),
             Evidence(
                 crash=Crash((CrashError("SIGTERM", "terminated from outside", "train.log:900", "train.log"),), interrupted=True)
             ),

@@ -5,7 +5,7 @@ from tuneclinic.casebook.memory import _facts as facts
 from tuneclinic.diagnosis import Finding
 from tuneclinic.evidence import Evidence
 from tuneclinic.examples import Lazy
-from tuneclinic.sections import Crash, Metrics, Model, Series
+from tuneclinic.sections import Crash, Model
 
 
 class OptimizerStatesDoNotFit(Case):
@@ -46,19 +46,8 @@ class OptimizerStatesDoNotFit(Case):
     )
     sick = Lazy(
         lambda: [
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="optimizer",
-                            frames=("adamw.py:190 in _init_group",),
-                            asked=0.11,
-                            capacity=79.2,
-                            free=0.06,
-                            allocated=78.4,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="optimizer", frames=("adamw.py:190 in _init_group",), asked=0.11, capacity=79.2, free=0.06, allocated=78.4
             ),
             Evidence(
                 model=Model(parameters=7.6e9, hidden=3584, layers=28, vocabulary=152064, dtype="bfloat16"),
@@ -69,11 +58,8 @@ class OptimizerStatesDoNotFit(Case):
     )
     healthy = Lazy(
         lambda: [
-            Evidence(crash=Crash((facts.crash_example(phase="load", asked=0.2, capacity=23.6, free=0.1, allocated=23.2),))),
-            Evidence(
-                metrics=Metrics({"loss": Series.of([2.0, 1.9, 1.8, 1.7])}),
-                crash=Crash((facts.crash_example(phase="forward", asked=2.0, capacity=79.2, free=0.3, allocated=76.0, step=40),)),
-            ),
+            facts.at_load(),
+            facts.after_steps(),
         ]
     )
 

@@ -5,7 +5,7 @@ from tuneclinic.casebook.memory import _facts as facts
 from tuneclinic.diagnosis import Finding
 from tuneclinic.evidence import Evidence
 from tuneclinic.examples import Lazy
-from tuneclinic.sections import Crash, Metrics, Model, Series
+from tuneclinic.sections import Crash, Model
 
 
 class WeightsDoNotFit(Case):
@@ -46,19 +46,13 @@ class WeightsDoNotFit(Case):
     )
     sick = Lazy(
         lambda: [
-            Evidence(
-                crash=Crash(
-                    (
-                        facts.crash_example(
-                            phase="load",
-                            frames=("modeling_utils.py:4000 in from_pretrained",),
-                            asked=0.21,
-                            capacity=23.6,
-                            free=0.1,
-                            allocated=23.2,
-                        ),
-                    )
-                )
+            facts.failing(
+                phase="load",
+                frames=("modeling_utils.py:4000 in from_pretrained",),
+                asked=0.21,
+                capacity=23.6,
+                free=0.1,
+                allocated=23.2,
             ),
             Evidence(
                 model=Model(parameters=14.8e9, hidden=5120, layers=48, vocabulary=152064, dtype="bfloat16"),
@@ -69,11 +63,8 @@ class WeightsDoNotFit(Case):
     )
     healthy = Lazy(
         lambda: [
-            Evidence(crash=Crash((facts.crash_example(phase="optimizer", asked=0.5, capacity=79.2, free=0.3, allocated=78.0),))),
-            Evidence(
-                metrics=Metrics({"loss": Series.of([2.0, 1.9, 1.8, 1.7])}),
-                crash=Crash((facts.crash_example(phase="forward", asked=2.0, capacity=79.2, free=0.3, allocated=76.0, step=40),)),
-            ),
+            facts.at_optimizer(),
+            facts.after_steps(),
         ]
     )
 
