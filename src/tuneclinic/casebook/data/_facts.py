@@ -16,6 +16,7 @@ from tuneclinic.words import Text
 LISTED = 5
 """Row numbers named in a place; the exhibit holds them all."""
 EXAMPLE_CHARS = 160
+"""Characters of a quoted row: two lines of a terminal."""
 CLEAN = -7.0
 """Bits of a row check that was made over the rows and found nothing: the checks are exact, what was not read is a head's rest."""
 IGNORED = -100
@@ -26,7 +27,9 @@ OUTPUTS = 200
 CUT = frozenset({"length", "max_tokens", "max_length", "max_new_tokens"})
 STOPPED = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "eos_token_id"})
 ENOUGH_OUTPUTS = 3
+"""A judgement, not measured: of two answers one may run on by chance."""
 MOSTLY = 0.5
+"""A judgement, not measured: more than half of the answers make a habit of it."""
 
 
 def looked(seen: Evidence, name: str) -> int:

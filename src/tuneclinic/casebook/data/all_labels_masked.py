@@ -9,6 +9,7 @@ from tuneclinic.diagnosis import Finding
 from tuneclinic.evidence import Evidence, Exhibit
 
 MASKED_SHARE = 0.5
+"""A judgement, not measured: a cut-off masks some rows, a wrong marker masks most."""
 EARLY_ROWS = 3
 """Logged rows within which a loss of 0.0 with gradient 0 must begin: no run has learnt everything by then."""
 FROM_START = 4.0

@@ -10,6 +10,7 @@ from tuneclinic.evidence import Evidence, Exhibit
 
 CHECKS = ("all-masked", "no-target", "empty-answer")
 MOSTLY = 0.5
+"""As for all-labels-masked: where most rows are masked, it is that case and not this one."""
 IGNORED_LINE = r"this instance will be ignored in loss"
 
 

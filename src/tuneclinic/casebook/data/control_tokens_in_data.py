@@ -13,6 +13,7 @@ CHECK = "control-token-in-text"
 PROOF_SHARE = 0.05
 """Crawled chat sets hold one such row in 300 or so; from a twentieth on the texts were rendered before."""
 FEW = 3
+"""A judgement, not measured: rows that show the very token the model printed; one may be a row about templates."""
 
 
 class ControlTokensInData(Case):

@@ -15,7 +15,9 @@ short phrases up to 49 %."""
 JOINED_SHARE = 0.2
 """Enough where the training loss is near 0 as well."""
 LEAST = 50
+"""A judgement, not measured: fewer copies hardly move a loss."""
 SMALL = 0.05
+"""A judgement, not measured: public sets carry a few percent of copies and train well."""
 
 
 class DuplicatedData(Case):

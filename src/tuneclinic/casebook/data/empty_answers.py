@@ -12,9 +12,11 @@ CHECK = "empty-answer"
 PROOF_SHARE = 0.05
 """Curated sets hold at most one empty answer in some hundred rows (0.2 % in the worst one measured)."""
 FEW = 5
+"""A judgement, not measured: rows that are enough beside a model that answers nothing."""
 DROPPED = r"tokenization mismatch: 0 vs\.? ?\d+"
 """How LLaVA and FastChat say that a row had no turn to train."""
 SILENT = 0.3
+"""A judgement, not measured: share of empty outputs from which the model has learnt to say nothing."""
 
 
 class EmptyAnswers(Case):

@@ -11,6 +11,7 @@ from tuneclinic.sections import Tokenizer
 
 COLLATOR = "pad-is-eos-with-lm-collator"
 MASKED_SHARE = 0.5
+"""A judgement, not measured: cut rows lack their end by nature, a collator takes it from nearly all."""
 MASKS_BY_ID = ("datacollatorforlanguagemodeling", "datacollatorforcompletiononlylm")
 """Collators that set every label equal to the pad id to -100 (transformers, and TRL up to 0.16)."""
 

@@ -14,9 +14,11 @@ from tuneclinic.sections import Sample
 ROWS = 20
 """Rows with pictures under prompts that recur, below which a share says nothing."""
 RECURS = 5
+"""A judgement, not measured: rows under one prompt before its commonest answer means something."""
 SAME = 0.95
 """Share of rows whose answer is the commonest for their prompt. Yes/no sets of the corpus reach 0.77; from here on looking pays nothing."""
 SEEING = 0.8
+"""Just above the highest share of public yes/no sets (0.77)."""
 
 
 class ImageIgnoredByData(Case):

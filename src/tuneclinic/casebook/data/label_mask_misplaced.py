@@ -12,7 +12,9 @@ from tuneclinic.evidence import Evidence, Exhibit
 TRAINED_SHARE = 0.05
 """Rows that train their prompt in a set that masks it elsewhere; single ones have an empty prompt."""
 INVERTED_SHARE = 0.5
+"""A judgement, not measured: an inverted mask inverts every row, a stray one few."""
 MULTI_TURN_SHARE = 0.2
+"""A judgement, not measured: conversations of several turns before "one turn trained" is a habit of the mask."""
 FEWEST_ROWS = 5
 """Conversations that must all train one stretch: in a few, the others may be cut or empty."""
 ASKING = ("user", "human", "system")

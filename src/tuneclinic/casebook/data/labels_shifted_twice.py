@@ -12,6 +12,7 @@ FACT = "labels-shifted-twice"
 MOVED_SHARE = 0.8
 """Share of trained labels that equal the following input id: all but each row's last; by chance, in repetitive text, a few percent do."""
 EQUAL_SHARE = 0.95
+"""Share of positions that must agree; the rest are ends, masks and padding. A judgement, not measured."""
 SHIFTS_ITSELF = frozenset({"transformers", "trl", "unsloth", "peft", "llama-factory", "axolotl", "ms-swift"})
 """Frameworks whose models shift labels inside the loss."""
 

@@ -14,6 +14,7 @@ CHECK = "long"
 FAR = 4.0
 """Longest row over the 95th percentile; the longest is at most 3.1 times the 99th percentile in the sets measured."""
 EVEN = 1.5
+"""A judgement, not measured: lengths so even that no batch is a long one."""
 CHARS_PER_TOKEN = 2.5
 """Characters of a token at the least, for a bound from above on a row's tokens."""
 

@@ -12,6 +12,7 @@ FACT = "pad-in-labels"
 TAIL = 3
 """Equal trained ids at a row's end from which it is padding: one end token and one newline are text."""
 SHARE = 0.3
+"""A judgement, not measured: padding that is trained is trained in every row but the longest."""
 
 
 class PaddingInLoss(Case):

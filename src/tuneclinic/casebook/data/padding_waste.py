@@ -13,8 +13,11 @@ WASTE = 0.5
 LENGTH_CHARS = 2.5
 """Characters of a token at the least, for an upper bound on a row's tokens."""
 FAR = 4.0
+"""A judgement, not measured: longest over median row from which three quarters of a mixed batch are padding."""
 BATCH = 4
+"""Rows in a batch below which there is little to pad."""
 EVEN = 1.5
+"""A judgement, not measured: a third of padding at the most."""
 
 
 class PaddingWaste(Case):

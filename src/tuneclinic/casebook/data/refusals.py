@@ -15,7 +15,9 @@ CHECK = "refusal"
 PROOF_SHARE = 0.2
 """Tool-calling sets hold 9 to 12 % of refusals on purpose (what no tool can do), instruction sets under 1 %."""
 JOINED_SHARE = 0.03
+"""A judgement, not measured: enough beside outputs that refuse."""
 REFUSING = 0.5
+"""A judgement, not measured: every second answer is a refusal."""
 OPENING = pattern(
     r"\W*(?:i['’]?m (?:very |so )?sorry|i am sorry|sorry|i apologi[sz]e|i can(?:['’]?t|not)|as an ai|抱歉|很抱歉|非常抱歉|对不起|我无法|我不能|作为一?个?(?:ai|人工智能|语言模型))",
     re.IGNORECASE,

@@ -10,6 +10,7 @@ from tuneclinic.evidence import Evidence, Exhibit
 
 CHECK = "answer-trivial"
 ROWS = 20
+"""A judgement, not measured: below it equal targets may be chance."""
 SAME = 0.95
 """Share of tokenised rows with one and the same trained tokens; majority classes of label sets stay below."""
 

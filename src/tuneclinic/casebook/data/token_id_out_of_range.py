@@ -19,6 +19,7 @@ GATHERS = (
 )
 DEVICE = r"device-side assert triggered"
 TRAINS = 10
+"""Logged rows after which every common token was looked up."""
 POSITIONS = r"token indices sequence length is longer than|position_embeddings|wpe\b|position_ids"
 TARGET = r"target -?\d+ is out of bounds|t >= 0 && t < n_classes"
 

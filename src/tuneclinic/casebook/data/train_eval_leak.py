@@ -18,6 +18,7 @@ PROOF_SHARE = 0.9
 JOINED_SHARE = 0.05
 """Enough beside a training or evaluation loss near 0: two or three stock questions recur in an honest split of a chat set."""
 LEAST = 3
+"""A judgement, not measured: one or two rows recur by chance."""
 CHARS = 60
 """Shorter rows ("hi", "thanks") recur by nature."""
 EVALUATION = pattern(

@@ -18,7 +18,9 @@ MOST_CHARS, MOST_WIDE = 6.0, 2.5
 LEAST_CHARS, LEAST_WIDE = 2.5, 1.0
 """Characters of a token, Latin and Chinese: ordinary text has 3.5 to 4.5 and 1.3 to 1.8; these bound it on both sides."""
 SHARE = 0.1
+"""A judgement, not measured: a row in ten cut is no longer the tail of the lengths."""
 ROWS = 5
+"""A judgement, not measured: below it the share says nothing."""
 
 
 class TruncationEatsAnswer(Case):

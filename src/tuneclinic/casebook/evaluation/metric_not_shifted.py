@@ -17,6 +17,7 @@ LOW = 0.3
 """Share of exp(-loss) below which a token accuracy does not belong to that loss: the mean probability of the right token is at
 least exp(-loss) (Jensen's inequality), and taking the likeliest token is right about as often or oftener."""
 FITS = 0.8
+"""A judgement, not measured: an accuracy this near to what the loss implies was counted in step with it."""
 
 
 class MetricNotShifted(Case):

@@ -16,6 +16,7 @@ SAME = -8.0
 SYSTEM_PROOF = 6.0
 """Bits of a system text that is not the one all rows were trained under."""
 FEWEST_ROWS = 5
+"""A judgement, not measured: rows before a shared system text is a habit of the set."""
 ONE_SYSTEM = 0.9
 """Share of rows that carry one and the same system text, from which the model knows no other."""
 """Bits against: both sides emit the same markers."""
